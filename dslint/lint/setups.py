@@ -173,18 +173,18 @@ def _merged(results: list[FileResult]) -> FileResult:
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else as_config or judged[0]
     setups = [one.context.setup for one in judged if one.context.setup is not None]
-    every = [*alone, *judged]
     if all(one.one_of_several is not None for one in setups):  # what the file shows by itself counts as well
         judged = [*alone, *map(partial(_without_known, known=alone), judged)]
     elif all(one.config is None for one in setups):  # a launch whose config is not known does not answer for those that are tried
         judged = [*(one for one in alone if any(d.rests_on_config for d in one.diagnostics)), *judged]
-    sure = [one for one in judged if not _is_taken(one)]
+    asked = judged
+    sure = [one for one in judged if not _is_taken_for_part(one)]
     if any(_has_config(one) for one in sure):  # a launch of a program that is not in the project uses the same config
-        judged = [*sure, *(_without_known(one, known=sure) for one in judged if _is_taken(one))]
+        judged = [*sure, *(_without_known(one, known=sure) for one in judged if _is_taken_for_part(one))]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
-    for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, every)):
+    for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, asked)):
         said = diagnostic.cause.name if diagnostic.cause is not None and diagnostic.cause.across else diagnostic.message
         said = said.replace(" may raise ", " raises ")  # a module by itself does not know that a program calls its function
         key = diagnostic.code, diagnostic.range or diagnostic.pointer, said  # a program that reads a file knows no pointer
@@ -209,10 +209,10 @@ def _has_config(result: FileResult) -> bool:
     return result.context.setup is not None and result.context.setup.config is not None
 
 
-def _is_taken(result: FileResult) -> bool:
-    """Whether the config of a program is only taken for its own."""
+def _is_taken_for_part(result: FileResult) -> bool:
+    """Whether a config is only taken for that of a part of a program, which people post."""
     program = result.context.setup.program if result.context.setup is not None else None
-    return program is not None and program.assumed is not None
+    return program is not None and program.is_posted and program.assumed is not None
 
 
 def _without_tried(result: FileResult) -> FileResult:
@@ -243,7 +243,12 @@ def _without_known(result: FileResult, known: Sequence[FileResult]) -> FileResul
     for d in (d for one in known for d in one.diagnostics):
         place = d.code, d.range or d.pointer
         severity[place] = max(severity.get(place, 0), d.severity.rank)
-    kept = (d for d in result.diagnostics if severity.get((d.code, d.range or d.pointer), -1) < d.severity.rank)
+    is_part = _is_taken_for_part(result)
+    kept = (
+        d
+        for d in result.diagnostics
+        if not (d.rests_on_config or is_part) or severity.get((d.code, d.range or d.pointer), -1) < d.severity.rank
+    )
     return result._replace(diagnostics=tuple(kept))
 
 

@@ -297,3 +297,11 @@ def test_without_zero_in_the_project_a_saved_optimizer_is_whole(folder: Folder) 
         folder.write({"conf/a.json": stage, "conf/b.json": stage})
         codes = {one.code for result in checked("train.py").values() for one in result.diagnostics}
         assert ("DS896" in codes) == found, codes
+
+
+def test_what_is_slow_with_a_config_is_kept_where_a_launch_and_a_program_that_may_use_it_agree(folder: Folder) -> None:
+    slow = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2, "overlap_comm": true}}'
+    part = "trainer = Trainer(model=model, args=args)\ntrainer.train()\n"
+    folder.write({"requirements.txt": "deepspeed==0.18.4\n", "ds.json": slow, "part.py": part})
+    folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json\n"})
+    assert "DS977" in [d.code for d in checked(".")["ds.json"].diagnostics]
