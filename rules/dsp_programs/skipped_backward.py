@@ -60,6 +60,13 @@ _GUARDS = _LOOP.replace(
     world_size=8,
 )
 @good(_CONFIG, program=_LOOP % "" + _SKIPS.replace("continue", "print(loss)"), integration="deepspeed", world_size=8)
+@good(
+    _CONFIG,
+    program=_LOOP % ""
+    + "for batch in loader:\n    loss = engine(batch).mean()\n    if torch.isnan(loss):\n        print('before loss.backward()')\n",
+    integration="deepspeed",
+    world_size=8,
+)
 def backward_skipped_by_loss(config: Config) -> Iterator[Finding]:
     """A rank whose loss is not a number leaves out the backward pass that the other ranks make.
 
@@ -101,7 +108,10 @@ def _skips(tree: ast.Module) -> Iterator[ast.If]:
         text = ast.unparse(loop)
         if not _TRAINS.search(text) or _TOGETHER.search(text):
             continue
-        backward = next(one.lineno for one in ast.walk(loop) if isinstance(one, ast.Call) and _TRAINS.search(f"{ast.unparse(one.func)}("))
+        calls = (one.lineno for one in ast.walk(loop) if isinstance(one, ast.Call) and _TRAINS.search(f"{ast.unparse(one.func)}("))
+        backward = next(calls, None)
+        if backward is None:  # only a text speaks of it
+            continue
         for one in ast.walk(loop):
             if not isinstance(one, ast.If) or not _NO_NUMBER.search(ast.unparse(one.test)) or "loss" not in ast.unparse(one.test).lower():
                 continue
