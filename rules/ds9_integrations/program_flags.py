@@ -722,6 +722,9 @@ _READS_RANK = "model = adapt(model, args.rank)\n"
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "if loaded and args.rank:\n    pass\n"))
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "prepare(args)\n" + _READS_RANK))
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "if hasattr(args, 'rank'):\n    " + _READS_RANK))
+@good(
+    BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "if args.local_rank == 0 and hasattr(args, 'rank') and args.rank:\n    pass\n")
+)
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "try:\n    " + _READS_RANK + "except AttributeError:\n    pass\n"))
 @good(
     BF16_ZERO_2,
@@ -751,6 +754,8 @@ def argument_not_set(config: Config) -> Iterator[Finding]:
     if read is None or "" in launch.passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
     name = next(iter(read.arguments))
+    if any(re.search(rf"\bhasattr\([^()\n]*,\s*[\"']{name}[\"']\)", text) for text in texts):
+        return  # the program knows that it may be missing, also within a condition such as `rank == 0 and hasattr(...) and args.name`
     parsed = list(program.events.of(re.escape(PARSED_VALUES)))
     yield Finding(
         "",
