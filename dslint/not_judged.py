@@ -91,6 +91,10 @@ class Why(Enum):
         "without --config_file, accelerate launch takes the file that accelerate config wrote on that machine, if there is one; whether it "
         "uses DeepSpeed cannot be seen here. If {0} is that file, write accelerate launch --config_file {0}."
     )
+    MAY_NAME_FILE = (
+        "{launch} gets options from a variable that only the run knows. Whether they name a file with which Accelerate uses DeepSpeed "
+        "cannot be seen here. Check that file directly."
+    )
     SETTINGS_FILE = "{} describes a training with DeepSpeed. Check that file directly."
     JOB_STARTS_OTHER = (
         "a job that mentions DeepSpeed; what {} starts is not in this project, or names no DeepSpeed config. Check the config directly."

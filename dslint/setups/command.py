@@ -546,7 +546,8 @@ class _CommandReader:
 
     def _launched(self, launcher: str, start: int) -> Command | None:
         flags, _, index = self._flags(start, until_program=True)
-        if launcher == "deepspeed" and self._may_hold_flags(index):
+        if self._may_hold_flags(index):
+            self.skips = True
             more, _, program = self._flags(index + 1, until_program=True)
             is_module = not more.keys().isdisjoint(_MODULE)
             if program < len(self.words) and (is_module or (self.words[program].text or ".py").endswith(".py")):

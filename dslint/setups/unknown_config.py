@@ -155,6 +155,8 @@ def takes_default_file(command: Command, files: Sequence[str] = ()) -> NotJudged
     if command.launcher != "accelerate" or command.program is None or not command.launcher_flags.keys().isdisjoint(_OTHER_WAYS):
         return None
     only = os.path.relpath(files[0]) if len(files) == 1 else ""
+    if command.launch is not None and command.launch.may_hold_more:
+        return NotJudged(Why.MAY_NAME_FILE, (), command.place, launch=f"the launch of {command.program.raw}")
     why = Why.MAY_BE_DEFAULT_FILE if only else Why.DEFAULT_FILE
     return NotJudged(why, (only,), command.place, launch=f"the launch of {command.program.raw}")
 

@@ -674,3 +674,21 @@ def test_a_missing_config_is_no_certain_loss_for_a_program_that_reads_no_flags(f
     folder.write({"train.py": parses + program.replace("config=os.environ['CONFIG']", "config=p.parse_known_args()[0].deepspeed_config")})
     (found,) = folder.diagnostics("run.sh")
     assert (found.code, found.certain) == ("DS919", True)
+
+
+@pytest.mark.parametrize("launcher", ["accelerate launch", "torchrun", "deepspeed"])
+def test_a_variable_with_options_before_the_program_is_not_the_program(folder: Folder, launcher: str) -> None:
+    script = (
+        f'if [ -f own.yaml ]; then\n  OPTIONS="--num_x $A"\nelse\n  OPTIONS="$B"\nfi\n{launcher} $OPTIONS train.py --deepspeed ds.json\n'
+    )
+    folder.write({"run.sh": script, "train.py": "import deepspeed\n", "ds.json": '{"train_batch_size": 8}'})
+    setups = [result.context.setup for result in folder.results("run.sh").values() if result.context.setup is not None]
+    launches = [one.launch for one in setups if one.launch is not None and one.launch.passed is not None]
+    assert {(one.passed.program.raw, one.may_hold_more) for one in launches if one.passed} == {("train.py", True)}
+
+
+def test_a_variable_before_the_program_may_name_the_file_of_accelerate(folder: Folder) -> None:
+    script = 'if [ -f own.yaml ]; then\n  OPTIONS="--config_file $A"\nelse\n  OPTIONS="$B"\nfi\naccelerate launch $OPTIONS train.py\n'
+    folder.write({"run.sh": script, "train.py": "from accelerate import Accelerator\nAccelerator()\n"})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert one.reason.startswith("the launch of train.py gets options from a variable that only the run knows.")
