@@ -190,7 +190,10 @@ def _training_flags(command: Command, own: Framework | None) -> dict[str, Source
     renamed = {
         to: replace(command.flags[own], value=as_read(to, command.flags[own].value)) for own, to in names.items() if own in command.flags
     }
-    return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused | kernels}
+    known, given = ARGUMENTS | WORKLOAD | refused | kernels, command.flags | renamed
+    # argparse takes the beginning of a flag for the flag. Only a missing "s" is read: other beginnings may be flags of their own.
+    cut = {f"{name}s": one for name, one in given.items() if framework is not None and name not in known and f"{name}s" in known}
+    return {name: one for name, one in (cut | given).items() if name in known}
 
 
 def with_words(command: Command) -> Command:

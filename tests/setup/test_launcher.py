@@ -692,3 +692,13 @@ def test_a_variable_before_the_program_may_name_the_file_of_accelerate(folder: F
     folder.write({"run.sh": script, "train.py": "from accelerate import Accelerator\nAccelerator()\n"})
     (one,) = folder.results("run.sh")["run.sh"].not_judged
     assert one.reason.startswith("the launch of train.py gets options from a variable that only the run knows.")
+
+
+@pytest.mark.parametrize(("given", "found"), [("", True), ("--max_steps 10", False), ("--max_step 10", False)])
+def test_argparse_takes_the_beginning_of_a_flag_for_the_flag(folder: Folder, given: str, found: bool) -> None:
+    flags = f"--stage sft --do_train --model_name_or_path m --dataset a --template t --finetuning_type full --streaming --output_dir out {given}"
+    folder.write(
+        {"run.sh": f"deepspeed --num_gpus 2 LLaMA-Factory/src/train.py --deepspeed ds.json {flags} --per_device_train_batch_size 2\n"}
+    )
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'})
+    assert ("DS975" in {one.code for one in folder.diagnostics("run.sh")}) is found
