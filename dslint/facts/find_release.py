@@ -62,6 +62,8 @@ class FoundRelease(Record):
 
 NOTHING = FoundRelease(NEWEST, "no version found in this environment or project", oldest=OLDEST, source=ReleaseSource.ASSUMED)
 
+NOT_ASKED = NOTHING._replace(evidence="neither this environment nor a project was asked")
+
 
 def find(folder: str) -> FoundRelease | None:
     """The release for the configs in a folder (an absolute path), or None if nothing names one."""

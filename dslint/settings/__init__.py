@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.facts import NEWEST, OLDEST, Facts, Integration, Release, Upgrade
-from dslint.facts.find_release import NOTHING, FoundRelease, ReleaseSource, find, wsl_kernel
+from dslint.facts.find_release import NOT_ASKED, NOTHING, FoundRelease, ReleaseSource, find, wsl_kernel
 from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in, plugged
@@ -78,7 +78,7 @@ class Settings:
         saying = [layer for layer in self.layers if name in layer.values]
         origins = tuple(layer.origin(name) for layer in saying)
         if name == "deepspeed" and not saying:
-            return InForce(self._found.release, (self._found.evidence,) if self._found is not NOTHING else ())
+            return InForce(self._found.release, (self._found.evidence,) if self._found.source is not ReleaseSource.ASSUMED else ())
         if not saying:
             return InForce(SETTINGS[name].default, ())
         if name in EXTENDING:
@@ -196,7 +196,7 @@ class Settings:
     @cached_property
     def _found(self) -> FoundRelease:
         """The release that the project names."""
-        return (find(self._folder) if self._folder is not None else None) or NOTHING
+        return NOT_ASKED if self._folder is None else find(self._folder) or NOTHING
 
     @cached_property
     def rules(self) -> tuple[RuleInfo, ...]:

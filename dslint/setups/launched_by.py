@@ -104,7 +104,10 @@ _ALONE = f"dslint reached no command of this project that launches the program w
 
 _IMPORTED = f"dslint found no launch of a program that imports this file and names a config. {_WHAT_TO_DO}"
 
-_TOO_MANY = f"More than {_MOST_IMPORTERS} programs import this file, and in the launches of these dslint found no config. {_WHAT_TO_DO}"
+_TOO_MANY = (
+    f"More than {_MOST_IMPORTERS} programs import this file, directly or through others, and in the launches of these dslint found no "
+    f"config. {_WHAT_TO_DO}"
+)
 
 
 def _without_launch(
