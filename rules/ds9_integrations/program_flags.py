@@ -263,6 +263,16 @@ _RANK = 'parser.add_argument("--local_rank", type=int)\n'
     integration="deepspeed",
     message='The parser of train.py:5 has no flag --deepspeed_mpi: each rank ends with "error: unrecognized arguments: --deepspeed_mpi".',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH.replace(" --deep", " --deepspeed --deep") % "",
+    program="import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
+    + _RANK
+    + "args = parser.parse_args()\nengine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())\n",
+    integration="deepspeed",
+    message='The parser of train.py:5 has no flags --deepspeed and --deepspeed_config: each rank ends with "error: unrecognized arguments: --deepspeed".',
+)
 @good(
     BF16_ZERO_2,
     launch=_LAUNCH.replace(" --deep", " --mode lora --epochs 3 --deep") % "",
@@ -595,7 +605,7 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
     known = [*parser.call.arguments, "--help"]
     if "--deepscale_config" in known and release < _WITHOUT_MPI:
         known.append("--deepspeed_mpi")
-    compared, strange = 0, list[SourcedValue]()
+    compared, strange, of_config = 0, list[SourcedValue](), list[SourcedValue]()
     for given in passed.flags.values():
         if not given.name.startswith("--") or parser.knows(given.name) or "--help".startswith(given.name):
             continue
@@ -609,15 +619,34 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
         if meant is None and not _names_config(parser, given.name):
             strange.append(given)
             continue
+        if meant is None:
+            of_config.append(given)
+            continue
         error = "an error" if may_be_required else parser.ends_with(given.name)
-        advice = f"Write {meant}." if meant else f"{parser.adds(given.name.lstrip('-'))}, and pass its value on as the config."
-        yield _unknown(parser, f" {given.name}", error, advice, [given])
+        yield _unknown(parser, f" {given.name}", error, f"Write {meant}.", [given])
+    if of_config:
+        names = [one.name for one in of_config]
+        takes_words = len(names) > 1 or not of_config[0].raw  # --deepspeed is without a value
+        is_own = parser.kind is ParserKind.ARGPARSE and takes_words and {*names} <= {"--deepspeed", "--deepspeed_config"}
+        advice = f"{parser.adds(names[0].lstrip('-'))}, and pass its value on as the config."
+        if is_own:
+            advice = (
+                f"Call deepspeed.add_config_arguments(parser), which adds {_listed(names)}, and pass the arguments to deepspeed.initialize."
+            )
+        yield _unknown(parser, _listed_flags(names), parser.ends_with(names[0]), advice, of_config)
     if strange:  # one error names them all
         names = [one.name for one in strange]
-        listed = f"s {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f" {names[0]}"
         flags, them = ("flags", "them") if names[1:] else ("flag", "it")
         advice = f"Remove the {flags}, or add {them} to the parser." if parser.adds("") else f"Remove the {flags}."
-        yield _unknown(parser, listed, parser.ends_with(names[0]), advice, strange)
+        yield _unknown(parser, _listed_flags(names), parser.ends_with(names[0]), advice, strange)
+
+
+def _listed_flags(names: list[str]) -> str:
+    return f"s {_listed(names)}" if names[1:] else f" {names[0]}"
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
 
 
 def _unknown(parser: Parser, names: str, error: str, advice: str, given: list[SourcedValue]) -> Finding:
