@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.diagnostics import Effect, LoadStep, Phase, SharedCause
 from dslint.facts import Release
 from dslint.frameworks import trl
 from dslint.frameworks.base import Framework
@@ -95,12 +95,13 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             step=LoadStep.PARSER,
             certain=certain,
         )
-    for given in unknown(arguments):
-        name = bare(given)
-        if _adds(config, name):
-            continue
-        meant = next(iter(similar(name, framework.table.accepted, cutoff=CLOSE)), None)
+    strange = [(given, bare(given)) for given in unknown(arguments) if not _adds(config, bare(given))]
+    misspelt = {name: next(iter(similar(name, framework.table.accepted, cutoff=CLOSE)), None) for _, name in strange}
+    others = ", ".join(name for _, name in strange if misspelt[name] is None)
+    for given, name in strange:
+        meant = misspelt[name]
         error = refusal_of(framework, arguments, given)
+        together = f'Unknown arguments {others}: {framework.name} may raise "{error}".'
         yield Finding(
             "",
             f'Unknown argument "{name}": {framework.name} {"raises" if meant else "may raise"} "{error}".',
@@ -108,6 +109,9 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             elsewhere=given.related(""),
             step=None if is_parsed(arguments, given) else LoadStep.PARSER,
             certain=meant is not None,
+            cause=None
+            if meant
+            else SharedCause("unknown-argument", together, f"Remove them, unless your release of {framework.name} has them."),
         )
     for given in refused(arguments, config.facts):
         name = bare(given)

@@ -285,3 +285,13 @@ def test_the_same_finding_at_three_places_of_a_file_is_said_once(tmp_path: Path)
         assert shown.count("[DS961]") == (2 if count == 2 else 1), shown
         assert f"Found {count} errors" in shown
     assert "also: DS961 at 4 places: job.sh:2:11, job.sh:3:11 and job.sh:4:11" in shown
+
+
+def test_unknown_arguments_of_a_framework_are_one_finding(tmp_path: Path) -> None:
+    flags = "--stage sft --do_train --model_name_or_path m --dataset a --template t --finetuning_type full --output_dir out"
+    script = f"llamafactory-cli train --deepspeed ds.json {flags} --grow_wings true --sing_songs 3\n"
+    (tmp_path / "run.sh").write_text(script, encoding="utf-8")
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    shown = " ".join(dslint("check", "run.sh", cwd=tmp_path).stdout.split())
+    assert shown.count("[DS974]") == 1
+    assert "Unknown arguments grow_wings, sing_songs: LLaMA-Factory may raise" in shown
