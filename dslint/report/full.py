@@ -107,9 +107,10 @@ def _in_others(diagnostic: Diagnostic, others: tuple[Diagnostic, ...]) -> str:
     if all((other.path, other.range) == (diagnostic.path, diagnostic.range) for other in others):
         return f"{count(len(others), 'more finding')} here, with other numbers or names (--no-group shows all)"
     files = len({diagnostic.path, *(other.path for other in others)})
-    more = len(others) - PLACES
-    named = listed([*map(location, others[:PLACES]), *([f"{count(more, 'more place')} (--no-group shows all)"] if more > 0 else [])])
-    return f"{diagnostic.code} {f'in {files} files' if files > 1 else f'at {len(others) + 1} places'}: {named}"
+    places = [one for one in dict.fromkeys(map(location, others)) if one != location(diagnostic)]
+    more = len(places) - PLACES
+    named = listed([*places[:PLACES], *([f"{count(more, 'more place')} (--no-group shows all)"] if more > 0 else [])])
+    return f"{diagnostic.code} {f'in {files} files' if files > 1 else f'at {len(places) + 1} places'}: {named}"
 
 
 def _arrow(sign: str, path: str, place: Range | None, gutter: int, style: Style) -> str:

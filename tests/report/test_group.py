@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Effect
 from dslint.facts import Facts, Integration
 from dslint.lint.document import lint_text
 from dslint.lint.group import for_report
-from dslint.lint.results import FileResult
+from dslint.lint.results import FileResult, Results
 from dslint.registry.rules import default_rules
 from tests.command import dslint
+
+from .scenes import found, written
 
 BATCH = '"train_micro_batch_size_per_gpu": 4'
 ALL_AUTO = (
@@ -295,3 +298,13 @@ def test_unknown_arguments_of_a_framework_are_one_finding(tmp_path: Path) -> Non
     shown = " ".join(dslint("check", "run.sh", cwd=tmp_path).stdout.split())
     assert shown.count("[DS974]") == 1
     assert "Unknown arguments grow_wings, sing_songs: LLaMA-Factory may raise" in shown
+
+
+def test_a_place_with_two_findings_is_named_once() -> None:
+    messages = {"a.json": ["run.sh:1 sets 5"], "b.json": ["run.sh:2 sets 5", "run.sh:3 sets 5"], "c.json": ["run.sh:4 sets 5"]}
+    files = tuple(
+        FileResult(path, "ds_config", None, tuple(found(path, "DS907", "n", Effect.SLOW, one) for one in said))
+        for path, said in messages.items()
+    )
+    shown = " ".join(written(Results(Context(), files), "full").split())
+    assert "= also: DS907 in 3 files: b.json and c.json" in shown
